@@ -21,6 +21,13 @@ pub fn is_birth(topic: &str) -> bool {
     })
 }
 
+/// Whether a message that is to be retained (`is_asked`) is. Compat: a birth is not, as its
+/// certificate is what is retained of it.
+#[inline]
+pub fn is_retained(topic: &str, is_asked: bool) -> bool {
+    is_asked && !is_birth(topic)
+}
+
 /// Message about the life of an edge node or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {

@@ -24,9 +24,8 @@ impl Shard {
         let from = Publisher::mqtt(conn, account, permissions.as_ref(), now);
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
-        let is_birth = sparkplug::is_birth(topic);
-        let certificate =
-            if is_birth && !is_retained { self.publish_certificate(from, message) } else { None };
+        let is_certified = sparkplug::is_birth(topic) && !is_retained;
+        let certificate = if is_certified { self.publish_certificate(from, message) } else { None };
         let mut subject = Vec::new();
         let is_published = matches!(self.publish_mqtt(from, message), Ok(Published::Done { .. }));
         if !is_published || topic::name_to_subject(topic, &mut subject).is_err() {
@@ -40,7 +39,7 @@ impl Shard {
             let copy = StoredCopy { subject, is_retained: true, ..copy };
             copies.push(copy.retained((*qos as u8) << 1 | 1, (node, user), unix_ms));
         }
-        if *is_retained && !is_birth {
+        if sparkplug::is_retained(topic, *is_retained) {
             copies.push(copy.retained((*qos as u8) << 1 | 1, (node, user), unix_ms));
         }
         if *qos > Qos::AtMostOnce {

@@ -67,6 +67,13 @@ pub struct StreamAilment {
     pub reason: String,
 }
 
+impl StreamAilment {
+    fn of(live: &LiveStream, reason: &str) -> Self {
+        let (account, stream) = (live.account_name().to_owned(), live.name().to_owned());
+        Self { account, stream, reason: reason.to_owned() }
+    }
+}
+
 /// Health of a server as a member of its cluster.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterHealth {
@@ -213,12 +220,8 @@ impl JetStream {
     fn unled(&self) -> Vec<StreamAilment> {
         let served = self.accounts().into_iter().filter(|account| account.limits().is_some());
         let streams = served.flat_map(|account| account.streams());
-        let ailing = |live: Arc<LiveStream>| StreamAilment {
-            account: live.account_name().to_owned(),
-            stream: live.name().to_owned(),
-            reason: "it is of a group, and this server is in no cluster".to_owned(),
-        };
-        streams.filter(|live| !live.role().leads()).map(ailing).collect()
+        let why = "it is of a group, and this server is in no cluster";
+        streams.filter(|live| !live.role().leads()).map(|live| StreamAilment::of(&live, why)).collect()
     }
 
     /// Says in the log which streams nobody leads as this server is in no cluster.
@@ -239,12 +242,8 @@ impl JetStream {
                 assignment.created != live.created() && !assignment.replaces.contains(&live.created())
             })
         };
-        let ailing = |live: Arc<LiveStream>| StreamAilment {
-            account: live.account_name().to_owned(),
-            stream: live.name().to_owned(),
-            reason: "the cluster has another stream of its name, and this one is not served".to_owned(),
-        };
-        streams.filter(is_another).map(ailing).collect()
+        let why = "the cluster has another stream of its name, and this one is not served";
+        streams.filter(is_another).map(|live| StreamAilment::of(&live, why)).collect()
     }
 
     /// Replicated streams and consumers of this server.

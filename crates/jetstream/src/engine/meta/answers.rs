@@ -163,15 +163,20 @@ impl Meta {
         };
         for before in &removed.asked_before {
             let of = removed.with_asked(before.clone());
-            let missing = &ApiError::STREAM_NOT_FOUND;
-            match of.answer {
-                AnswerKind::Create => self.answer_failed::<StreamCreate>(jetstream, &of, missing),
-                AnswerKind::Update => self.answer_failed::<StreamUpdate>(jetstream, &of, missing),
-                AnswerKind::CancelMove => self.answer_failed::<StreamCancelMove>(jetstream, &of, missing),
-                AnswerKind::Delete | AnswerKind::Refused => {}
-            }
+            self.answer_not_done(jetstream, &of, &ApiError::STREAM_NOT_FOUND);
         }
         self.answer(jetstream, removed, (&body, error.is_some()));
+    }
+
+    /// Tells whoever waits for a stream that is made or changed why it is not, in an answer of the
+    /// kind that was asked for.
+    pub(super) fn answer_not_done(&self, jetstream: &JetStream, of: &Assignment, error: &ApiError) {
+        match of.answer {
+            AnswerKind::Create => self.answer_failed::<StreamCreate>(jetstream, of, error),
+            AnswerKind::Update => self.answer_failed::<StreamUpdate>(jetstream, of, error),
+            AnswerKind::CancelMove => self.answer_failed::<StreamCancelMove>(jetstream, of, error),
+            AnswerKind::Delete | AnswerKind::Refused => {}
+        }
     }
 
     /// Tells whoever waits that what was to be done has failed here.

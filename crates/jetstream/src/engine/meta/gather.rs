@@ -303,16 +303,10 @@ impl Meta {
         streams: &[Arc<Assignment>],
     ) -> StreamsElsewhere {
         let account = home.account().name();
-        let others = |one: &Assignment| {
-            let servers = one.peers.iter().filter(|server| **server != self.name && self.has(server));
-            servers.cloned().collect::<Vec<_>>()
-        };
         let mut by_leader = BTreeMap::<String, Vec<String>>::new();
         for one in streams {
             let name = &one.key.stream;
-            let leader = home.stream(name).and_then(|live| self.leader_elsewhere(&live));
-            // Who has no replica does not know who leads.
-            let asked = leader.map_or_else(|| others(one), |leader| vec![leader]);
+            let asked = self.may_lead(home.stream(name).as_deref(), one);
             asked.into_iter().for_each(|server| by_leader.entry(server).or_default().push(name.clone()));
         }
         let mut found = self.gather(jetstream, (account, true), by_leader).await;
@@ -320,12 +314,24 @@ impl Meta {
         for one in streams {
             let name = &one.key.stream;
             if !found.contains_key(name) && home.stream(name).is_none() {
-                let asked = others(one).into_iter();
+                let asked = self.others_with(one);
                 asked.for_each(|server| by_server.entry(server).or_default().push(name.clone()));
             }
         }
         found.append(&mut self.gather(jetstream, (account, false), by_server).await);
         found
+    }
+
+    /// Other servers that are there and have a replica of a stream.
+    fn others_with<'a>(&'a self, one: &'a Assignment) -> impl Iterator<Item = String> + 'a {
+        one.peers.iter().filter(|server| **server != self.name && self.has(server)).cloned()
+    }
+
+    /// Other servers of which one leads a stream, by what is known here: who has no replica does
+    /// not know which.
+    fn may_lead(&self, live: Option<&LiveStream>, one: &Assignment) -> Vec<String> {
+        let leader = live.and_then(|live| self.leader_elsewhere(live));
+        leader.map_or_else(|| self.others_with(one).collect(), |leader| vec![leader])
     }
 
     /// Name of the other server that leads a stream of which a replica is here, if one does and is
@@ -378,17 +384,14 @@ impl Meta {
         if let Some(live) = live.as_ref().filter(|live| live.role().leads()) {
             return self.answer_unchanged(jetstream, live, (known.nonce, asked, answer));
         }
-        let leader = live.and_then(|live| self.leader_elsewhere(&live));
-        let is_asked = |server: &&String| **server != self.name && self.has(server);
-        // Who has no replica does not know who leads.
-        let servers = leader.map_or_else(|| known.peers.clone(), |leader| vec![leader]);
+        let servers = self.may_lead(live.as_deref(), known);
         let unchanged = UnchangedStream { stream: stream.clone(), nonce: known.nonce, asked, answer };
         let question = StreamsQuestion {
             account: account.clone(),
             unchanged: Some(unchanged),
             ..StreamsQuestion::default()
         };
-        let peers = servers.iter().filter(is_asked).filter_map(|server| peer_of(server));
+        let peers = servers.iter().filter_map(|server| peer_of(server));
         let found = self.ask(jetstream, peers.map(|peer| (peer, question.clone())).collect()).await;
         found.contains_key(stream)
     }

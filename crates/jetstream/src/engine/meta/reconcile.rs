@@ -8,7 +8,6 @@ use crate::engine::groups::GroupConfig;
 use crate::engine::live::{JoinTerms, MemberWatcher};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
-use myelin_jsapi::api::response::{StreamCancelMove, StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
@@ -448,16 +447,10 @@ impl Meta {
             }
             false => assignment.peers.first() == Some(&self.name),
         };
-        if is_new && answers() {
-            match assignment.answer {
-                // Its leader says that it is there, if there is one.
-                AnswerKind::Create if assignment.has_group() => {}
-                AnswerKind::Create => self.answer_failed::<StreamCreate>(jetstream, assignment, error),
-                AnswerKind::CancelMove => {
-                    self.answer_failed::<StreamCancelMove>(jetstream, assignment, error)
-                }
-                _ => self.answer_failed::<StreamUpdate>(jetstream, assignment, error),
-            }
+        // Its leader says that it is there, if there is one.
+        let is_said = assignment.answer == AnswerKind::Create && assignment.has_group();
+        if is_new && !is_said && answers() {
+            self.answer_not_done(jetstream, assignment, error);
         }
     }
 

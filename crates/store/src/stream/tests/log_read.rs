@@ -116,8 +116,8 @@ fn who_reads_on_does_not_look_for_the_place() {
     assert!(read == decided);
     // Also who does not go on where another reading has ended reads little that is not wanted.
     for index in 1..=decided.len() as u64 {
-        let segment = leader.log_segments(index).unwrap()[0].segment.no;
-        let places = &leader.group.as_ref().unwrap().places;
+        let segment = leader.log_segments(index).expect("a disk in memory")[0].segment.no;
+        let places = &leader.group.as_ref().expect("it is a member").places;
         let place = places.before(segment, index).expect("a place in each segment");
         assert!(index - place.index <= 128, "{index}: {place:?}");
     }

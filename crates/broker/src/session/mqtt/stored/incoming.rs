@@ -62,7 +62,7 @@ impl Session {
         let PublishPacket { topic, payload, retain: is_retained, .. } = *packet;
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos, payload, reply, lines };
-        let is_kept = is_retained && !sparkplug::is_birth(topic);
+        let is_kept = sparkplug::is_retained(topic, is_retained);
         self.certify(shard, message, (is_retained, nats), now);
         if !self.publish_message(shard, message, now) {
             return self.refuse_stored(shard, packet.exchange);
@@ -133,7 +133,7 @@ impl Session {
         }
         let subject = self.mapped(&subject).unwrap_or(subject);
         let copy = StoredCopy { subject: &subject, qos, payload, is_retained: *is_retained, nats };
-        if *is_retained && !sparkplug::is_birth(topic) {
+        if sparkplug::is_retained(topic, *is_retained) {
             self.retain(shard, copy, (qos as u8) << 1 | 1, UNACKNOWLEDGED, now);
         }
         if qos > Qos::AtMostOnce {

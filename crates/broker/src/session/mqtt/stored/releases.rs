@@ -96,7 +96,7 @@ impl Session {
             return false;
         }
         let copy = StoredCopy { subject: mark.subject, qos, payload, is_retained, nats };
-        if is_retained && !sparkplug::is_birth(&name) {
+        if sparkplug::is_retained(&name, is_retained) {
             self.retain(shard, copy, mark.flags, UNACKNOWLEDGED, now);
         }
         let number = released_id(held.sequence);
